@@ -29,6 +29,7 @@ TURNS = 8
 SECRET = "sk-proj-" + "Ab3dEf6hIj9kLm2nOp5qRs8t" * 2
 RUN = {"type": "object", "properties": {"command": {"type": "string"}}}
 CONFIG: dict[str, Any] = {"llm": {"openai": {"context_length": WINDOW}}}
+_OPEN: list[Any] = []
 WIRES = ["chat", "responses", "messages"]
 
 
@@ -53,6 +54,14 @@ def open_task(folder: Path, name: str = "wrapped", **config: Any) -> Iterator[Ta
                 task.close()
 
 
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Clients are parts of a ring of objects: what is not closed is a socket that a sweep of garbage finds."""
+    yield
+    while _OPEN:
+        _OPEN.pop().close()
+
+
 def sdk(upstream: Upstream, wire: str, *, is_async: bool = False) -> Any:
     url = upstream.base_url if wire == "messages" else f"{upstream.base_url}/v1"
     kind: Any = {
@@ -61,7 +70,10 @@ def sdk(upstream: Upstream, wire: str, *, is_async: bool = False) -> Any:
         ("openai", False): openai.OpenAI,
         ("openai", True): openai.AsyncOpenAI,
     }["messages" if wire == "messages" else "openai", is_async]
-    return kind(base_url=url, api_key="sk-test", max_retries=0, timeout=120)
+    client = kind(base_url=url, api_key="sk-test", max_retries=0, timeout=120)
+    if not is_async:
+        _OPEN.append(client)
+    return client
 
 
 def request(wire: str, entries: list[Any], *, has_tools: bool = True) -> dict[str, Any]:
@@ -323,6 +335,17 @@ def test_what_can_never_fit_is_refused_as_the_provider_would(tmp_path: Path) -> 
             client.chat.completions.create(model=MODEL, messages=huge)
         assert refused.value.type == "context_length_exceeded"
         assert upstream.requests == []
+
+
+def test_connections_are_closed_with_the_client(tmp_path: Path) -> None:
+    with Upstream([Reply("hello")]) as upstream, open_task(tmp_path) as task:
+        client = orihon.wrap(sdk(upstream, "chat"), task)
+        client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "hello"}])
+        http, transport = client._client, client._client._transport
+        assert transport._pool.connections
+        client.close()
+        assert http.is_closed
+        assert transport._pool.connections == []
 
 
 def test_what_is_no_client_and_what_is_no_open_task(tmp_path: Path) -> None:

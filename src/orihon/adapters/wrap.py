@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from functools import cache
 from typing import Any, Protocol, Self, TypeVar
 
 from orihon import aio
@@ -71,14 +72,19 @@ class _Recorder:
         self._http = sys.modules[type(inner).__mro__[-3].__module__.partition(".")[0]]
 
     def as_client(self) -> Any:
-        """The same HTTP client, state and all, with another ``send``: the SDKs insist on a client of its kind."""
-        kind = type(self._inner)
-        is_async = inspect.iscoroutinefunction(kind.send)
-        told: dict[str, Any] = {"__del__": lambda client: None}  # the one that is shared closes itself
-        told["send"] = _method(self.send_async if is_async else self.send)
-        made: Any = object.__new__(type("Recording", (kind,), told))
-        made.__dict__ = self._inner.__dict__
+        """The HTTP client as the SDK knows it, with another ``send``: the SDKs insist on a client of its kind.
+
+        It holds the one that it stands for, which closes itself when nobody does any more.
+        """
+        kind: Any = type(self._inner)
+        made: Any = object.__new__(_recording(kind))
+        made.__dict__.update(self._inner.__dict__, _orihon=self)
         return made
+
+    @property
+    def inner(self) -> Any:
+        """The HTTP client that requests go out by."""
+        return self._inner
 
     # ---- there -----------------------------------------------------------------------------------------------------
 
@@ -214,11 +220,25 @@ class _AsyncStream:
         await self._stream.aclose()
 
 
-def _method(act: Callable[..., Any]) -> Callable[..., Any]:
-    def send(client: object, request: Any, **options: Any) -> Any:
-        return act(request, **options)
+@cache
+def _recording(kind: type) -> type:
+    """A kind of HTTP client that hands everything over to the one that it stands for."""
 
-    return send
+    def send(client: Any, request: Any, **options: Any) -> Any:
+        return client._orihon.send(request, **options)
+
+    def send_async(client: Any, request: Any, **options: Any) -> Any:
+        return client._orihon.send_async(request, **options)
+
+    is_async = inspect.iscoroutinefunction(getattr(kind, "send", None))
+    told: dict[str, Any] = {
+        "send": send_async if is_async else send,
+        "close": lambda client: client._orihon.inner.close(),
+        "aclose": lambda client: client._orihon.inner.aclose(),
+        "is_closed": property(lambda client: client._orihon.inner.is_closed),
+        "__del__": lambda client: None,  # the one that it stands for closes itself
+    }
+    return type("Recording", (kind,), told)
 
 
 def _wire_of(request: Any) -> Wire | None:
