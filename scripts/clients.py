@@ -46,9 +46,8 @@ _FRAMEWORKS: dict[str, Sequence[str]] = {
         *("langgraph-checkpoint-sqlite==3.1.2", "pytest-mock", "syrupy"),
     ),
     "frameworks": (
-        *("claude-agent-sdk==0.2.183", "google-adk==2.13.0", "langchain==1.4.7", "langchain-openai"),
-        *("langchain-tests==1.1.9", "litellm==1.106.2", "llama-index-core==0.14.25", "pydantic-ai-slim==2.66.0"),
-        "smolagents[openai]==1.26.0",
+        *("langchain==1.4.7", "langchain-openai", "langchain-tests==1.1.9"),
+        *("llama-index-core==0.14.25", "pydantic-ai-slim==2.66.0"),
     ),
     "openai_agents": ("openai-agents==0.24.0", "pytest-mock"),
 }
