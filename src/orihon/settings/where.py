@@ -18,7 +18,7 @@ KEY = "context_storage.base_dir"
 FOUND, USER = "found", "user"
 _NAME = "contexts"
 #: One of these makes a folder a base. Many a project has a folder ``contexts`` of its own.
-_MARKS = ("tasks.db", "mask.key", "running", "paused", "completed")
+_MARKS = ("tasks.db", "running", "paused", "completed", "archive", "audit")
 
 
 def with_base_folder(settings: Settings, environ: Mapping[str, str] | None = None) -> Settings:
