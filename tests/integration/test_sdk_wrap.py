@@ -33,17 +33,6 @@ _OPEN: list[Any] = []
 WIRES = ["chat", "responses", "messages"]
 
 
-_OPEN: list[Any] = []
-
-
-@pytest.fixture(autouse=True)
-def _no_client_stays_open() -> Iterator[None]:
-    """A client that is only dropped may lose its sockets before it can close them, which is an error in here."""
-    yield
-    while _OPEN:
-        _OPEN.pop().close()
-
-
 def output(number: int) -> str:
     """What the tool says in a turn: too long for the window after a few of them."""
     return f"line of turn {number}: the file part_{number}.py is fine\n" * 50
