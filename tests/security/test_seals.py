@@ -26,7 +26,7 @@ from orihon.catalogue.outbox import NewNotice
 from orihon.drivers.objects import ObjectStorage
 from orihon.errors import DamagedStore, OrihonError
 from orihon.guard import Redactor
-from orihon.guard.keys import CATALOGUE
+from orihon.guard.keys import CATALOGUE, FolderKeys, find_key
 from orihon.llm.answers import ModelAnswer
 from orihon.llm.response_cache import ResponseCache
 from orihon.runtime.queue import TaskQueue
@@ -453,8 +453,14 @@ def test_a_task_whose_key_was_made_when_the_power_failed_is_begun(files: House) 
 
 
 def test_the_key_of_another_task_opens_nothing(files: House) -> None:
-    """H2b: not by the marker, and not by the key's own document under another name."""
+    """H2b: not by the marker, and not by the key's own document under another name.
+
+    Two layers refuse such a document. Without any key ``find_key`` sees that it names another id or task; and what it
+    wraps is bound to both, so that it opens under no other name, whatever the document says: the second alone keeps
+    the task shut, the first says so to those who have no key.
+    """
     keys = files.base / "keys"
+    place = FolderKeys(keys)
 
     def is_shut() -> bool:
         said, is_refused = files.said(BOB)
@@ -464,11 +470,17 @@ def test_the_key_of_another_task_opens_nothing(files: House) -> None:
         shutil.copyfile(files.folder(ANA) / name, files.folder(BOB) / name)
     shutil.copyfile(keys / f"{ANA}.json", keys / f"{BOB}.json")
     assert is_shut()
+    with refused(DamagedStore, "data_key"):
+        find_key(place, BOB)
     named = jsonio.decode((keys / f"{ANA}.json").read_bytes())
     (keys / f"{BOB}.json").write_bytes(jsonio.encode({**named, "id": BOB}))
     assert is_shut()
+    with refused(DamagedStore, "data_key"):
+        find_key(place, BOB)
     (keys / f"{BOB}.json").write_bytes(jsonio.encode({**named, "id": BOB, "task": BOB}))
     assert is_shut()
+    with refused(DamagedStore, "data_key"):
+        needed_keys(files.base, files.settings).sealer(BOB)
     assert files.findings(BOB) != []
 
 
