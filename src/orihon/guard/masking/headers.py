@@ -539,6 +539,7 @@ class Tables:
     def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
         spans: list[SecretSpan] = []
         text, done = views.text, start
+        known: dict[str, dict[int, str]] = {}  # many tables have the same head
         for place in places:
             if place < done:
                 continue
@@ -549,7 +550,10 @@ class Tables:
                 done = place + _LONGEST_ROW if line < 0 else line
                 continue
             done = rule.end()
-            columns = _columns(text, below)
+            head = _head_above(text, below)
+            columns = known.get(head)
+            if columns is None:
+                columns = known[head] = _named_columns(head, "|") if "|" in head else {}
             if columns:
                 found, done = _cells(views, columns, done, end)
                 spans += found
@@ -593,14 +597,14 @@ class Columns:
         return spans
 
 
-def _columns(text: str, below: int) -> dict[int, str]:
-    """The numbers of the columns with secrets, and of what kind those are."""
+def _head_above(text: str, below: int) -> str:
+    """The line before the one that begins at ``below``, or what of it is looked at."""
     first = text.rfind("\n", max(0, below - 1 - _LONGEST_ROW), below - 1) + 1
-    head = text[max(first, below - 1 - _LONGEST_ROW) : below - 1]
-    return _named_columns(head, "|") if "|" in head else {}
+    return text[max(first, below - 1 - _LONGEST_ROW) : below - 1]
 
 
 def _named_columns(head: str, by: str) -> dict[int, str]:
+    """The numbers of the columns with secrets, and of what kind those are."""
     names = map(_HEAD.fullmatch, head.lower().rstrip("\r").split(by))
     kinds = (
         (number, name and ("SECRET" if name["password"] is None else "PASSWORD")) for number, name in enumerate(names)
@@ -614,15 +618,16 @@ def _cells(
     """The secrets in those columns, and where the table ends, all of whose rows have so many marks."""
     text = views.text
     around = " \t\r*`" if by == "|" else " \t\r\"'"
+    is_rule = _RULE.match
     spans: list[SecretSpan] = []
     for _ in range(_MOST_ROWS):
         reach = place + _LONGEST_ROW if place + _LONGEST_ROW < end else end
         line = text.find("\n", place, reach)
         last = reach if line < 0 else line
         row = text[place:last]
-        if by not in row or (row.count(by) != count if count else _RULE.match(row)):
-            break
         cells = row.split(by)
+        if len(cells) == 1 or (len(cells) != count + 1 if count else is_rule(row)):
+            break
         for number, kind in columns.items():
             if number >= len(cells):
                 break

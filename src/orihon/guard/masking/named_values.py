@@ -107,8 +107,8 @@ _BOUND = (
     r"(?P<line>(?:[|>][+-]?[1-9]?[ \t]{0,4})?\r?\n[ \t]{0,12}(?:\r?\n[ \t]{0,12})?(?:```\w{0,12}\r?\n[ \t]{0,12})?)?"
     r"(?:(?:<t[dh]>|<dd>|<code>|Bearer|bearer|Token|token|ApiKey|Key"
     r"|[Ss]ec(?:ure|ret)\w{1,16}(?:(?:::|\.)\w{1,8})?\()[ \t]{0,2}"
-    # What makes bytes or a text of another form of the value; first a quick look whether anything is called.
-    r"|(?=[\w.:()\[\] ]{0,160}?\(\\{0,4}[\"'`])"
+    # What makes bytes or a text of another form of the value; first quick looks whether anything is called, and so.
+    r"|(?=(?:new[ ])?[\w.:\[\]]{0,160}+\()(?=[\w.:()\[\] ]{0,160}?\(\\{0,4}[\"'`])"
     r"(?:new[ ])?(?:[A-Za-z]\w{0,24}(?:\.|::|\(\)\.)){0,3}(?:\[\]byte|bytes?|bytearray|from|from_?hex|unhexlify|atob"
     r"|\w{0,16}(?:[Dd]ecode|[Ee]ncode)\w{0,8}|[Gg]et_?[Bb]ytes|[Ss]tring|str|hex2bin|FromBase64String|FromHex\w{0,6}"
     r"|(?:SymmetricKey\(data:[ ])?Data)\((?=\\{0,4}[\"'`]))?"
@@ -224,13 +224,13 @@ def _value_of(views: Views, name: re.Match[str], end: int) -> SecretSpan | None:
     if kind is None:
         return None
     binding = _BINDING.match(text, after, end)
-    by, _, _, _, _, written = _NOTHING if binding is None else binding.groups()
+    by, _, _, _, quote, written = _NOTHING if binding is None else binding.groups()
     found = None
     if binding is not None and written is not None:
         found = _bound(views, name, binding, kind) if by is not None else _told(views, name, binding, kind)
         if found is None and word == "ssphrase":
             found = secret_in(views, binding.start("value"), written, kind, dashed)
-    elif binding is not None and binding["quote"] is not None:
+    elif binding is not None and quote is not None:
         found = phrase_at(views, binding.end("quote"), end) if word in _PHRASES else None
         # In quotes, several words with a figure or a mark in them.
         if found is None and by is not None and kind in ("PASSWORD", "SECRET"):
