@@ -74,6 +74,15 @@ def test_pages_reach_the_disk_one_by_one() -> None:
     assert found == {first * 512 + second * 512 for first in (b"o", b"n") for second in (b"o", b"n")}
 
 
+def test_a_file_that_is_cut_has_its_pages_or_its_new_size_and_one_that_grows_may_have_zeros() -> None:
+    record = DiskRecord(names={1: {"a": 2}}, contents={2: b"o" * 1024})
+    cut = replace(record, calls=[DiskCall("truncate", 2, at=512)])
+    assert {one["a"] for one in images(cut, 1, "none", "some")} == {b"o" * 1024, b"o" * 512}
+    grown = replace(record, calls=[DiskCall("write", 2, at=1024, data=b"n" * 512)])
+    found = {one["a"] for one in images(grown, 1, "none", "some")}
+    assert found == {b"o" * 1024, b"o" * 1024 + b"\0" * 512, b"o" * 1024 + b"n" * 512}
+
+
 @pytest.fixture
 def nursery() -> Iterator[Nursery]:
     made = Nursery()

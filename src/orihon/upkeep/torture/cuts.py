@@ -234,10 +234,20 @@ def _change(content: bytearray, call: DiskCall) -> None:
 
 
 def _mixed(versions: Sequence[bytes], chance: random.Random) -> bytes:
-    """Each page as it was at some time, and the size as it was at some time."""
-    unit, size = chance.choice(_UNITS), len(chance.choice(versions))
-    choose: Callable[[], bytes] = chance.choice(
-        (lambda: chance.choice(versions), lambda: chance.choice((versions[0], versions[-1])), lambda: versions[-1])
+    """Each page as it was at some time, and the size as it was at some time.
+
+    A page that had not come yet is zeros; one that was cut off later is not. To be cut is one change: file systems keep
+    the size and what it covers together, and SQLite commits by it (``journal_mode=TRUNCATE``).
+    """
+    unit, last = chance.choice(_UNITS), len(versions) - 1
+    sized = chance.randint(0, last)
+    choose: Callable[[], int] = chance.choice(
+        (lambda: chance.randint(0, last), lambda: chance.choice((0, last)), lambda: last)
     )
-    pages = [choose()[at : at + unit].ljust(unit, b"\0") for at in range(0, size, unit)]
-    return b"".join(pages)[:size]
+    pages = []
+    for at in range(0, len(versions[sized]), unit):
+        chosen = choose()
+        if chosen > sized and len(versions[chosen]) <= at:
+            chosen = sized
+        pages.append(versions[chosen][at : at + unit].ljust(unit, b"\0"))
+    return b"".join(pages)[: len(versions[sized])]
