@@ -244,10 +244,10 @@ def _mixed(versions: Sequence[bytes], chance: random.Random) -> bytes:
     choose: Callable[[], int] = chance.choice(
         (lambda: chance.randint(0, last), lambda: chance.choice((0, last)), lambda: last)
     )
-    pages = []
-    for at in range(0, len(versions[sized]), unit):
+    pages, size = [], len(versions[sized])
+    for at in range(0, size, unit):
         chosen = choose()
-        if chosen > sized and len(versions[chosen]) <= at:
+        if chosen > sized and len(versions[chosen]) < min(at + unit, size):
             chosen = sized
         pages.append(versions[chosen][at : at + unit].ljust(unit, b"\0"))
-    return b"".join(pages)[: len(versions[sized])]
+    return b"".join(pages)[:size]
