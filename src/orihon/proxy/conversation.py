@@ -87,6 +87,7 @@ class Conversation:
         self._kept_notes: list[NoteInLog] = []
         self._plans: int | None = None
         self._folds: tuple[int, tuple[Fold, ...]] = (0, ())
+        self._freed: tuple[int, int, int] = (0, 0, 0)
         self._note(0, (stored.message for stored in self._store.task_store.messages()))
 
     @property
@@ -321,9 +322,10 @@ class Conversation:
 
     # ---- back ----------------------------------------------------------------------------------------------------
 
-    def answered(self, answer: Answer, model: str, after: int, sent: int) -> int | None:
+    def answered(self, answer: Answer, model: str, after: int, sent: int, larger: float = 1.0) -> int | None:
         """Keep an answer to the request that ended with step ``after``; ``sent``: our count of that request.
 
+        ``larger``: so many times that was the client's own request.
         Returns its number in the log, unless it is no step of the conversation.
         """
         if not answer.elements:
@@ -336,6 +338,8 @@ class Conversation:
             scribe.step(place, self._digests.element(self.wire, element), self.wire.messages(element))
         said = scribe.written()
         call = ModelCall.of(answer.model or model, answer.usage)
+        if call.usage is not None:
+            call = replace(call, direct=round(call.usage.input * larger))
         said[0] = Said(said[0].message, call=call)
         self._write(said)
         try:
@@ -356,6 +360,29 @@ class Conversation:
         before = self._store.task_store.tail.seq
         self._write(scribe.written())
         self._fold_away(before + 1, self._store.task_store.tail.seq, text("proxy.cut_off"))
+
+    def times_larger(self, tools: int) -> float:
+        """How many times the last request the client's own is, by our count; ``tools``: tokens that both have more.
+
+        By the folds of that request; others may have been made since, which takes no lock.
+        """
+        number, visible = self._folds
+        if self._freed[0] != number:
+            self._freed = number, *self._freed_by(visible)
+        _, freed, gone = self._freed
+        log = int(self._store.task_store.tail.log_tokens)
+        return (log - gone + tools) / max(log - gone - freed + tools, 1)
+
+    def _freed_by(self, visible: Sequence[Fold]) -> tuple[int, int]:
+        """Tokens behind folds that the client still sends, and those that it has gone back from."""
+        freed, gone = 0, 0
+        waiting = [(fold, False) for fold in visible]
+        while waiting:
+            fold, is_gone = waiting.pop()
+            is_gone = is_gone or fold.reason == REWIND
+            freed, gone = (freed, gone + fold.tokens_saved) if is_gone else (freed + fold.tokens_saved, gone)
+            waiting += [(inner, is_gone) for inner in self._store.task_store.folds(fold.replaces)]
+        return freed, gone
 
     @property
     def tokens(self) -> int:

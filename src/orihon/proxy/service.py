@@ -50,6 +50,7 @@ class Exchange:
     view: ViewKind = "whole"
     taken: Taken | None = None
     sent: int = 0  # tokens of it, by our count
+    larger: float = 1.0  # so many times is the client's own request
     steps: int = 0  # of the conversation, with it
     is_over: bool = False
     kept: int | None = None  # the number of its answer in the log, if that is a step of the conversation
@@ -149,11 +150,14 @@ class ProxyService:
         conversation = taken.conversation
         with conversation.lock:
             tools = jsonio.encode(request.wire.tools(request.body))
-            conversation.use(request.model, window, self._beside(request, window, tools), has_recall=_recalls(tools))
+            written = estimate(tools.decode("utf-8", "replace"))
+            beside = written + self._room(request, window)
+            conversation.use(request.model, window, beside, has_recall=_recalls(tools))
             fits = conversation.fit()
             exchange.steps = len(conversation.steps)
             exchange.sent = conversation.tokens
             made = self._outgoing(conversation, request, taken.after)
+            exchange.larger = conversation.times_larger(written)
         if made is not None and made.is_changed:
             exchange.body, exchange.is_changed = _encoded(request, made), True
         is_folded = made is not None and made.is_folded
@@ -166,11 +170,10 @@ class ProxyService:
             return conversation.pointed_at(request.asked, after)
         return conversation.outgoing(request.asked)
 
-    def _beside(self, request: Request, window: int, tools: bytes) -> int:
-        """Tokens of a request that are not the conversation's: its tools, and more room for the answer than usual."""
-        written = estimate(tools.decode("utf-8", "replace"))
+    def _room(self, request: Request, window: int) -> int:
+        """Tokens that a request keeps free for the answer, more than usual."""
         reserved = self.settings.llm.active.output_reserve(window)
-        return written + max(min(request.wire.most_output(request.body), window // 4) - reserved, 0)
+        return max(min(request.wire.most_output(request.body), window // 4) - reserved, 0)
 
     def _degrade(self, exchange: Exchange, error: Exception) -> None:
         """The last good view and what is new behind it; without one the request itself, if it can fit."""
@@ -262,7 +265,8 @@ class ProxyService:
         try:
             if answer is not None:
                 with conversation.lock:
-                    seq = conversation.answered(answer, exchange.request.model, exchange.steps, exchange.sent)
+                    counts = exchange.steps, exchange.sent, exchange.larger
+                    seq = conversation.answered(answer, exchange.request.model, *counts)
                     if seq is not None:
                         self.conversations.keep_answer(taken, answer, seq)
                     exchange.kept = seq

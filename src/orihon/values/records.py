@@ -62,11 +62,12 @@ class Usage(AsJson):
 class ModelCall(AsJson):
     """The call that an answer came from. The field ``call`` of a line of ``messages.jsonl``; never sent to a model."""
 
-    json_fields = "model usage? cost?"
+    json_fields = "model usage? cost? direct?"
 
     model: str
     usage: Usage | None = None  # where the provider has reported it
     cost: float | None = None  # in US dollars, where somebody else has counted it
+    direct: int | None = None  # tokens that the client's own request had, through the proxy: nothing folded
 
     @classmethod
     def of(cls, model: str, reported: Mapping[str, Any]) -> ModelCall:
@@ -78,8 +79,8 @@ class ModelCall(AsJson):
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> ModelCall:
-        usage = record.get("usage")
-        return cls(record["model"], None if usage is None else Usage.from_record(usage), record.get("cost"))
+        usage = None if record.get("usage") is None else Usage.from_record(record["usage"])
+        return cls(record["model"], usage, record.get("cost"), record.get("direct"))
 
 
 @dataclass(frozen=True, slots=True)

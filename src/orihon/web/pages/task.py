@@ -8,11 +8,12 @@ from typing import Any
 
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import NoSuchMessage, OrihonError
+from orihon.reports.direct_cost import DirectCosts, direct_costs
 from orihon.reports.overview import kept_summary
 from orihon.settings import Settings
 from orihon.tasks.chain import ChainLink, task_chain
 from orihon.tasks.inheritance import inheritable_summary
-from orihon.tasks.reader import StoredMessage, Stream
+from orihon.tasks.reader import StoredMessage, Stream, TaskStore
 from orihon.tasks.view_reader import ViewReading
 from orihon.transfer.export.message_view import (
     ContentBlock,
@@ -245,6 +246,7 @@ class ShownModelCall:
 
     answer: StoredMessage
     cost: float | None
+    direct: float | None  # what it would have cost without the proxy, where that is known
 
     @property
     def cached(self) -> float | None:
@@ -256,16 +258,27 @@ class ShownModelCall:
 def _calls(call: Call, task: TaskHead) -> dict[str, Any]:
     """The requests to models, the newest first; of a long stretch without any, no more than the stretch."""
     if task.store is None:
-        return {"calls": [], "more": None}
+        return {"calls": [], "more": None, "against": None}
+    against = _against_direct(task, task.store)
     last = min(task.store.count("messages"), (call.given["before"] or 10**15) - 1)
     first, found = last + 1, list[ShownModelCall]()
     while first > 1 and len(found) < _PAGE and last - first < _MOST_LOOKED_AT:
         start = max(1, first - _PAGE)
         for stored in reversed(list(task.store.messages(start, first - 1))):
             if stored.call is not None:
-                found.append(ShownModelCall(stored, _cost(stored.call, task.settings)))
+                found.append(ShownModelCall(stored, _cost(stored.call, task.settings), against.costs.get(stored.seq)))
         first = start
-    return {"calls": found, "more": first if first > 1 else None}
+    shown = against if against.direct else None
+    return {"calls": found, "more": first if first > 1 else None, "against": shown}
+
+
+def _against_direct(task: TaskHead, store: TaskStore) -> DirectCosts:
+    """What the requests cost against what the client's own would have; calls for summaries are on our side."""
+    prices, provider = PriceList(task.settings), task.settings.llm.provider
+    window = None if task.row is None else task.row.context_length
+    found = direct_costs(store, window, lambda model: prices.of(provider, model))
+    found.ours += 0.0 if task.cost is None else task.cost.summary_cost
+    return found
 
 
 def _cost(made: ModelCall, settings: Settings) -> float | None:
