@@ -284,6 +284,32 @@ def test_no_name_leads_to_what_is_not_ones_own(place: Place, name: str) -> None:
     assert "ben-" not in listed
 
 
+_DETOURS = (
+    *("%62en-work", "ben-work%20", "ben-work.", "BEN-WORK", "//ben-work", "../tasks/ben-work", "%2e%2e/tasks/ben-work"),
+    *("ann-work/../ben-work", "ann-work%2F..%2Fben-work", "ann-work/..%252fben-work", "ann-work%5c..%5cben-work"),
+    *("ann-work%00ben-work", "ann-work;ben-work"),
+)
+
+
+def test_no_detour_leads_to_a_download_or_a_stream_of_somebody_elses(place: Place) -> None:
+    """Ids written otherwise, with ways up in them, and headers that ask for a part, another address or another user."""
+    client = place.client("approve")
+    ends = ("/export?format=jsonl", "/export?format=html&task=ben-work", "/events?after=-1", "/folds/1")
+    with Rule() as rule:
+        for path in (f"/tasks/{name}{end}" for name in _DETOURS for end in ends):
+            with rule.case(path):
+                answer = client.as_program("GET", path)
+                assert 400 <= answer.status < 500
+                assert CANARY["ben"] not in answer.text
+        for name, said in (("Range", "bytes=0-"), ("X-Original-URL", "/tasks/ben-work"), ("X-Forwarded-User", "ben")):
+            for path, status in (("/tasks/ann-work/export?format=jsonl", 200), ("/tasks/ben-work/export", 404)):
+                with rule.case(name, path):
+                    headers = {"Authorization": f"Bearer {client.token}", name: said}
+                    answer = client.ask("GET", path, headers=headers)
+                    assert answer.status == status
+                    assert CANARY["ben"] not in answer.text
+
+
 def test_filters_do_not_reach_beyond_ones_own(place: Place) -> None:
     ann = place.client("approve")
     for path in ("/api/tasks?user=ben", "/api/search?query=step&user=ben"):
