@@ -32,7 +32,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "entries at the top of the package": (29, 29),  # with proxy/, mcp/ and adapters/
     "modules at its root": (4, 4),
     "names in __all__": (25, 25),
-    "Python lines in src": (105_000, 75_000),
+    "Python lines in src": (105_500, 75_000),
     "files in src": (550, 550),
     "places that acquire a lease": (1, 1),
     "tests for the scratch folder": (0, 0),
