@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from orihon import MessageStore, SummaryStore
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import open_catalogue
-from orihon.errors import DamagedStore, OrihonError, TaskBusy
+from orihon.errors import DamagedStore, OrihonError, StorageUnavailable, TaskBusy
 from orihon.reports.overview import task_overview
 from orihon.reports.records import compression_page, record_page, view_diff, view_page
 from orihon.runtime.queue import QueueLimits, TaskQueue
@@ -291,6 +292,29 @@ def test_changes_from_outside_while_the_task_is_resumed_and_paused(tmp_path: Pat
     with TaskContextManager.resume(tmp_path, uuid, settings_for(backend)) as task:
         said_by_mover = [stored.message.content for stored in task.message_store.get_messages()][-rounds:]
         assert said_by_mover == [f"round {number}" for number in range(rounds)]
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_what_failed_is_tried_again_where_the_task_was_moved_away_and_back(tmp_path: Path, is_moved: bool) -> None:
+    uuid, folder = paused_task(tmp_path, "files")
+    for place in (tmp_path / "running", folder.parent):
+        os.utime(place, (0, 0))  # clocks of file systems stand still for milliseconds
+    tried = []
+
+    def attempt() -> str:
+        tried.append(uuid)
+        if len(tried) == 1:
+            if is_moved:
+                folder.rename(tmp_path / "running" / uuid).rename(folder)
+            raise StorageUnavailable("io", path=folder, detail="disk I/O error")
+        return "found"
+
+    if is_moved:
+        assert TaskFolders(tmp_path).where_it_lies(uuid, attempt) == "found"
+    else:  # a disk that fails is not asked again
+        with pytest.raises(StorageUnavailable):
+            TaskFolders(tmp_path).where_it_lies(uuid, attempt)
+    assert len(tried) == 1 + is_moved
 
 
 # ---- what old versions left ------------------------------------------------------------------------------------------

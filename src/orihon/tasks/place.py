@@ -225,16 +225,24 @@ class TaskFolders:
     def where_it_lies(self, uuid: str, attempt: Callable[[], _Found]) -> _Found:
         """What ``attempt`` finds; again, so many times, when the task was moved from where it had been seen."""
         for number in tries_while_moved():
-            before = self.places(uuid)
+            before = self.places(uuid), self._last_moves()
             try:
                 return attempt()
             except StorageUnavailable as error:
                 # What was not there may be back by now; a disk that fails is not asked again.
                 is_missing = error.reason in ("gone", "denied") or isinstance(error.__cause__, FileNotFoundError)
-                if self.places(uuid) == before and not (is_missing and number < FEWEST_TRIES):
+                if (self.places(uuid), self._last_moves()) == before and not (is_missing and number < FEWEST_TRIES):
                     raise
                 problem = error
         raise problem
+
+    def _last_moves(self) -> list[int]:
+        """When something last came or went: a task that was moved away and back lies where it lay."""
+        found = []
+        for name in PLACES:
+            with suppress(OSError):
+                found.append((self.base_dir / name).stat().st_mtime_ns)
+        return found
 
     def unite(self, uuid: str, status: TaskStatus) -> TaskPlace | None:
         """Where the task lies, for its owner, in one folder."""
